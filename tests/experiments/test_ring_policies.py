@@ -18,10 +18,19 @@ from cumulus_lab.experiments.ring.policy_figures import (
     inner_runs,
     relevance,
     relevance_runs,
+    updates,
 )
 from cumulus_lab.experiments.ring.rows import QueryTimes, RingRow, TenthTimes, ring_row
 from cumulus_lab.experiments.ring.scripts import scripted_queries
-from cumulus_lab.experiments.ring.set_up import EvenAccess, FragmentAccess, RingSetUp, ZipfAccess, chunk_plan
+from cumulus_lab.experiments.ring.set_up import (
+    EvenAccess,
+    FragmentAccess,
+    RingSetUp,
+    UpdateLoad,
+    ZipfAccess,
+    chunk_plan,
+)
+from cumulus_lab.experiments.ring.update_world import UpdateTally
 from cumulus_lab.experiments.ring.world import RingWorld
 from cumulus_lab.experiments.ring_policies.intermediate_figures import intermediate_runs, intermediates
 from cumulus_lab.experiments.ring_policies.node_work import NodeWork
@@ -152,3 +161,18 @@ def test_a_node_works_on_as_many_batches_as_it_has_cores() -> None:
         1: ["0 at 10", "1 at 20", "2 at 30"],
         2: ["0 at 10", "1 at 10", "2 at 20"],
     }
+
+
+def test_updates_count_once_and_leave_no_tag_and_what_is_outside_is_seen() -> None:
+    usual = replace(usual_set_up("updates", "ci"), nodes=5, chunks=40, total_gb=0.3)
+    usual = replace(usual, access=EvenAccess(rate=2.0, seconds=3.0))
+    load = UpdateLoad(rate=2.0, seconds=3.0, groups=3, update_chunks=2)
+    set_ups = [replace(usual, updates=each) for each in (None, load, load, replace(load, overlaps=True))]
+    rows = [ring_row(each) for each in set_ups]
+    tallies = [row.updates for row in rows[1:]]
+    assert all(tally is not None and tally.done == tally.registered == 30 for tally in tallies)
+    assert all(tally is not None and tally.wrong == tally.tags_left == tally.stale == 0 for tally in tallies)
+    assert rows[0].updates is None
+    bad = UpdateTally(30, 29, 1, 30, 30, 1, 0.1, 1.0, 1.0, 9, 1, 1.0)
+    found = updates([rows[0], *(replace(row, updates=bad) for row in rows[1:])], "ci")
+    assert not any(each.is_inside for each in found if each.must)

@@ -60,7 +60,8 @@ def experiments_ring(
         "fig14 (time by hot set), fig15 (hot-set management), fig16 (ring extension), "
         "fig17 (TPC-H at all nodes), table2 (TPC-H at one node), "
         "request-flow (figure 15 with requests that decide), forwarding, inner-ring and cache (section 6.3), "
-        "nomads (section 7.1), intermediates (section 7.2), pulsation (section 7.3), relevance (section 8.2)."
+        "nomads (section 7.1), intermediates (section 7.2), pulsation (section 7.3), updates (section 7.4), "
+        "relevance (section 8.2)."
     ),
     scale: str = typer.Option("full", help="full, as in the paper, or ci, smaller and quicker."),
     nodes: int = typer.Option(None, min=2, help="How many nodes."),

@@ -135,7 +135,7 @@ def simulate_ring(
     policy: list[str] = typer.Option(
         [],
         help="What all nodes do otherwise, repeatable: request-flow, forwarding, inner-ring, relevance, nomads, "
-        "pulsation, one of eager and lazy, and one of lru, lfu, pix, lix.",
+        "pulsation, updates, one of eager and lazy, and one of lru, lfu, pix, lix.",
     ),
     seed: int = typer.Option(-1, min=-1, help="Run this seed alone; if it fails, show a small run that fails alike."),
     attempts: int = typer.Option(100, min=0, help="Of --seed: how many runs may be spent on making a failure small."),

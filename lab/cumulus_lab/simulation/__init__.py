@@ -11,6 +11,7 @@ from cumulus_lab.simulation.broken_rules import BrokenRule, as_it_should_be
 from cumulus_lab.simulation.choices import SIMPLEST, Choices, ChoiceStream, Recording, recording_of, recording_text
 from cumulus_lab.simulation.disk import VirtualLog
 from cumulus_lab.simulation.failure import Failure
+from cumulus_lab.simulation.manifest import SimulatedManifest
 from cumulus_lab.simulation.runs import SimulatedRun, repeated, simulated
 from cumulus_lab.simulation.scenario import (
     FAULTS,
@@ -47,6 +48,7 @@ __all__ = [
     "ScenarioOf",
     "ScriptedClient",
     "Shrunk",
+    "SimulatedManifest",
     "SimulatedRun",
     "StartIncarnation",
     "VirtualLog",

@@ -18,13 +18,14 @@ Wanted = Callable[[ChunkId], bool]
 class SlotRecord:
     """What a node knows of one slot."""
 
-    __slots__ = ("chunk", "in_transit", "is_kept", "references", "size", "slot", "straight")
+    __slots__ = ("chunk", "in_transit", "is_hidden", "is_kept", "references", "size", "slot", "straight")
 
     def __init__(self, slot: Slot, chunk: ChunkId, size: int) -> None:
         self.slot = slot
         self.chunk = chunk
         self.size = size
         self.in_transit = True
+        self.is_hidden = False
         self.is_kept = False
         self.references = 0
         self.straight = 0
@@ -70,6 +71,12 @@ class Buffers:
     def find(self, chunk: ChunkId) -> SlotRecord | None:
         """Return where a chunk is, if this node has it at the moment."""
         return self._resident.get(chunk)
+
+    def hide(self, record: SlotRecord) -> None:
+        """Let no scan use a slot: its bytes are of a version that is not committed (section 7.4)."""
+        record.is_hidden = True
+        if self._resident.get(record.chunk) is record:
+            del self._resident[record.chunk]
 
     def at(self, slot: Slot) -> SlotRecord:
         """Return what is known of a slot."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from cumulus_ring.machine.messages import ChunkHeader
 from cumulus_ring.machine.node_context import NodeContext
+from cumulus_ring.machine.update_messages import VersionStamp
 
 
 def new_interest(loi: float, copies: int, hops: int, cycles: int) -> float:
@@ -34,6 +35,24 @@ def came_round(header: ChunkHeader, name: str, ring_epoch: int) -> ChunkHeader:
         0,
         cycles,
         0,
+    )
+
+
+def passed(header: ChunkHeader, is_used: bool, absorbed: int, stamp: VersionStamp | None) -> ChunkHeader:
+    """Return the header with which a chunk of another node goes on (figure 7)."""
+    return ChunkHeader(
+        header.chunk,
+        header.home,
+        header.ring_epoch,
+        header.incarnation,
+        header.size,
+        header.loi,
+        header.copies + is_used,
+        header.hops + 1,
+        header.cycles,
+        absorbed,
+        header.way,
+        stamp,
     )
 
 

@@ -16,6 +16,7 @@ from cumulus_ring.machine.policies.forwarding import loads_by_touches
 from cumulus_ring.machine.policies.inner_ring import on_its_ring
 from cumulus_ring.machine.policies.relevance import loads_by_relevance
 from cumulus_ring.machine.policies.request_flow import interest_with_requests, loads_by_requests
+from cumulus_ring.machine.policies.update_owner import VersionOwner
 from cumulus_ring.machine.straight_sends import StraightSends
 
 MOST_LOST = 8
@@ -40,6 +41,8 @@ class Loader:
         self._outlet = outlet
         self._threshold = threshold
         self.straight = StraightSends(context, buffers, outlet, self.read)
+        self.versions: VersionOwner | None = None
+        """Versions and locks of own chunks, by the policy of updates (section 7.4)."""
         self._pending: dict[ChunkId, OwnedChunk] = {}
         """Postponed loads, oldest first."""
         self._returns = Deadlines()
@@ -159,6 +162,8 @@ class Loader:
         """The disk cannot give a chunk."""
         each = self._owned[chunk]
         self.straight.forget(chunk)
+        if self.versions is not None:
+            self.versions.failed(chunk)
         if each.is_loading and each.state == "loaded" and not self._is_on_its_way(each):
             self._outlet.reserve(-each.size)
             each.state = "cold"
@@ -170,9 +175,8 @@ class Loader:
     def _inject(self, each: OwnedChunk, record: SlotRecord) -> None:
         each.cycles = 0
         each.leaves_from = record.slot
-        self._outlet.inject(
-            ChunkHeader(each.chunk, self._s.name, each.ring_epoch, each.incarnation, each.size, 0.0, 0, 0, 0, 0), record
-        )
+        header = ChunkHeader(each.chunk, self._s.name, each.ring_epoch, each.incarnation, each.size, 0.0, 0, 0, 0, 0)
+        self._outlet.inject(self.versions.stamped(header) if self.versions else header, record)
 
     # --- back again -------------------------------------------------------------------------------------------------
 
@@ -194,6 +198,11 @@ class Loader:
         if self._s.settings.request_flow:
             following = replace(following, loi=interest_with_requests(following, each.asked + header.absorbed))
         following = on_its_ring(following, header.way, self._s.settings)
+        if self.versions is not None:
+            self.versions.returned(header)
+            if header.stamp is not None and header.stamp.is_dirty:
+                self._buffers.hide(record)
+            following = self.versions.stamped(following)
         each.asked = 0
         each.cycles = following.cycles
         self.straight.came_back(each, header.copies)

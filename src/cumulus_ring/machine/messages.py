@@ -29,6 +29,7 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from cumulus.machine import Name
+from cumulus_ring.machine.update_messages import UpdateEffect, UpdateEvent, VersionStamp
 
 ChunkId: TypeAlias = int
 QueryId: TypeAlias = int
@@ -66,6 +67,8 @@ class ChunkHeader:
     way
         Which ring it is on: the outer one, the inner one, or neither, as a copy that an inner node has made for the
         nodes up to the next inner one (figure 18).
+    stamp
+        With the policy of updates: the chunk's version and lock (7.4). Real nodes have no updates, and send none.
     """
 
     chunk: ChunkId
@@ -79,6 +82,7 @@ class ChunkHeader:
     cycles: int
     absorbed: int
     way: int = OUTER
+    stamp: VersionStamp | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -305,6 +309,7 @@ RingEvent: TypeAlias = (
     | Refreshed
     | RefreshFailed
     | TimePassed
+    | UpdateEvent
 )
 
 # --- what a node says -----------------------------------------------------------------------------------------------
@@ -417,4 +422,5 @@ RingEffect: TypeAlias = (
     | Refresh
     | MemberWish
     | IntermediateDropped
+    | UpdateEffect
 )

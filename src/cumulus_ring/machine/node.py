@@ -15,7 +15,7 @@ from cumulus.machine import Name
 from cumulus_ring.machine.buffers import Buffers, SlotRecord
 from cumulus_ring.machine.catalogs import Outstanding, OutstandingRequests, Owned, OwnedChunk
 from cumulus_ring.machine.flow import Outlet
-from cumulus_ring.machine.hot_set import Threshold
+from cumulus_ring.machine.hot_set import Threshold, passed
 from cumulus_ring.machine.loading import Loader
 from cumulus_ring.machine.messages import (
     BRANCH,
@@ -51,6 +51,7 @@ from cumulus_ring.machine.policies.forwarding import RankedOutlet
 from cumulus_ring.machine.policies.inner_ring import InnerRing
 from cumulus_ring.machine.policies.intermediates import Intermediates
 from cumulus_ring.machine.policies.pulsation import Pulsation
+from cumulus_ring.machine.policies.updates import Updates
 from cumulus_ring.machine.requests import Requests
 from cumulus_ring.machine.scans import Scans
 from cumulus_ring.machine.settings import RingSettings
@@ -138,6 +139,8 @@ class RingNode:
         )
         self.pulsation = Pulsation(self._s, self._owned, self.outlet)
         self.results = Intermediates(self._s, self._owned, self._outstanding, self.loader.wanted, self.loader.disown)
+        self.updates = Updates(self._s, self._owned, self.buffers, self.loader.wanted)
+        self.loader.versions = self.updates.versions
         self._load_due = 0
         self._takes: dict[type[RingEvent], Callable[[Any], None]] = {
             QuerySubmitted: self._query_submitted,
@@ -159,6 +162,7 @@ class RingNode:
             Refreshed: self._refreshed,
             RefreshFailed: self._refresh_failed,
             TimePassed: self._time_passed,
+            **self.updates.takes,
         }
 
     @property
@@ -180,6 +184,7 @@ class RingNode:
         context.now = now_us
         self._takes[type(event)](event)
         self.requests.flush()
+        self.updates.flush()
         effects, context.effects = context.effects, []
         return effects
 
@@ -225,24 +230,13 @@ class RingNode:
     def _pass_on(self, header: ChunkHeader, record: SlotRecord) -> None:
         """Figure 7: give the chunk to who waits for it, and send it on, whether or not somebody did (E11-E15)."""
         entry = self._outstanding.get(header.chunk)
-        copies, absorbed = header.copies, header.absorbed
+        stamped, is_used = self.updates.passes(header, record)
+        absorbed = header.absorbed
         if entry is not None:
-            copies += self._use(entry, record)
+            is_used = bool(self._use(entry, record)) or is_used
             absorbed += entry.absorbed
             entry.absorbed = 0
-        onward = ChunkHeader(
-            header.chunk,
-            header.home,
-            header.ring_epoch,
-            header.incarnation,
-            header.size,
-            header.loi,
-            copies,
-            header.hops + 1,
-            header.cycles,
-            absorbed,
-            header.way,
-        )
+        onward = passed(header, is_used, absorbed, stamped.stamp)
         if not self.inner.takes(onward, record):
             self.outlet.pass_on(onward, record)
 
@@ -309,6 +303,7 @@ class RingNode:
         self.requests.resend()
         self.pulsation.look(len(self.scans))
         self.results.sweep()
+        self.updates.time_passed()
 
     def _reconfigured(self, event: Reconfigured) -> None:
         """Know of other members, and own other chunks; what was under way is asked for anew (E7, E41)."""
@@ -322,6 +317,7 @@ class RingNode:
         if event.members == 1:
             self.loader.withdraw_all()
             self.outlet.clear()
+        self.updates.reconfigured()
         self.requests.reconfigured()
         self.scans.pull_again(self.requests)
 
@@ -331,6 +327,7 @@ class RingNode:
             self._s.effects.append(Refresh(event.version))
             return
         self._own(event.version, event.owned)
+        self.updates.refreshed()
         self.requests.refreshed()
         self.scans.pull_again(self.requests)
 
@@ -387,3 +384,4 @@ class RingNode:
         self.scans.check(self.requests)
         self.requests.check()
         self.results.check()
+        self.updates.check()

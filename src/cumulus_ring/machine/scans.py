@@ -173,6 +173,9 @@ class Scans:
     def serve(self, entry: Outstanding, record: SlotRecord, requests: Requests) -> bool:
         """Give a chunk that is here to all scans that take it now; return whether there was one."""
         most, found = self._s.settings.open_groups, False
+        if record.is_hidden:
+            self._s.counts["reader waits while a version is on its way"] += 1
+            return False
         for need in list(entry.needs):
             query, number, group = need
             scan = self._queries[query][number]

@@ -94,6 +94,13 @@ class RingSettings:
         Whether results enter the ring as they are made (``eager``), or stay in the memory of their node, which holds so
         many bytes of them, and enter on request (``lazy``); "" for neither (section 7.2). In other modes than ring both
         are lazy. In simulated rings only.
+    updates
+        Whether chunks may be updated: they have versions and locks (section 7.4). In mode ring only.
+    lock_lease_us
+        How long a node that has no update for a chunk any more keeps its lock.
+    update_retry_us
+        After how long the origin of an update, a reader of the latest version, and a node that waits for a lock ask
+        again.
     open_groups
         Of how many batches a scan may hold some chunks and not all.
     mode
@@ -150,6 +157,15 @@ class RingSettings:
     def is_eager(self) -> bool:
         """Whether results enter the ring as they are made (section 7.2)."""
         return self.intermediates == "eager" and self.mode == "ring"
+
+    updates: bool = False
+    lock_lease_us: int = SECOND_US
+    update_retry_us: int = SECOND_US // 2
+
+    @property
+    def has_updates(self) -> bool:
+        """Whether chunks have versions and locks (section 7.4)."""
+        return self.updates and self.mode == "ring"
 
     @property
     def has_inner_ring(self) -> bool:

@@ -48,7 +48,7 @@ class ClientService:
                 link.close()
                 return
             self._connections[connection] = None
-        connection.start()
+            connection.start()  # `close` joins what it finds
 
     def leave(self, leaves: bool) -> None:
         """Take no query from now on, as the node is to go; or take queries again."""

@@ -21,6 +21,7 @@ from cumulus_lab.experiments.ring.policy_figures import (
     BIG,
     KEEPING,
     MIXED,
+    UPDATES,
     cache,
     cache_runs,
     forwarding_runs,
@@ -28,6 +29,8 @@ from cumulus_lab.experiments.ring.policy_figures import (
     inner_runs,
     relevance,
     relevance_runs,
+    update_runs,
+    updates,
 )
 from cumulus_lab.experiments.ring.rows import RingRow, ring_row
 from cumulus_lab.experiments.ring.set_up import (
@@ -155,6 +158,7 @@ FIGURES = {
     "pulsation": RingFigure(
         "nodes that come and go", (LOW,), PULSES, pulsation, cluster=PULSE_CLUSTER, runs=pulse_runs
     ),
+    "updates": RingFigure("updates", (LOW,), SIZES, updates, runs=update_runs, changes=UPDATES),
     "cache": RingFigure("kept chunks", (LOW,), LOCAL, cache, runs=cache_runs, changes=KEEPING),
     "nomads": RingFigure("queries that move", (LOW,), PLACED, nomads, runs=nomad_runs, changes=ANY_ORDER),
     "intermediates": RingFigure(

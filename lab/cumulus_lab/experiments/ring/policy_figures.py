@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
 from cumulus_lab.experiments.ring.findings import Band, FigureFinding
 from cumulus_lab.experiments.ring.rows import RingRow
-from cumulus_lab.experiments.ring.set_up import RingSetUp
+from cumulus_lab.experiments.ring.set_up import RingSetUp, UpdateLoad
 from cumulus_lab.experiments.ring.table_figures import Named
+from cumulus_lab.experiments.ring.update_world import UpdateTally
 
 BIG: dict[str, Any] = {"nodes": 32, "fewest_chunks": 1, "most_chunks": 1, "policy": {"lost_cycles": 4.0}}
 """A big ring, and queries of one chunk. With ranks a cycle may take much longer than a turn, so owners are as patient
@@ -24,6 +25,7 @@ SHORT, LONG = 5, 15
 RELEVANCE = {"relevance": True}
 FORWARDING = {"forwarding": True}
 INNER = {"inner_every": 4}
+UPDATES: dict[str, Any] = {"policy": {"updates": True}}
 CACHES = ("lru", "lfu", "pix", "lix")
 WEIGHED = ("pix", "lix")
 
@@ -31,6 +33,8 @@ NOT_SLOWER = Band(most=1.05)
 """When the last query is finished, by that without the policy."""
 COLDEST = Band(most=3.0)
 """The coldest tenth's p99 by that without the policy."""
+FEWEST_MOVES = 0.1
+"""Lock moves per update are below this when the pattern of updates is stable (DC-39)."""
 ABOVE = 0.98
 """A policy is above another one if its mean time is this share of the other's at most."""
 
@@ -66,6 +70,80 @@ def cache_runs(set_up: RingSetUp) -> list[Named]:
         (f"{cache}, disks {name}", with_policy(each, {"cache": cache}))
         for name, each in (("alike", alike), ("unlike", unlike))
         for cache in CACHES
+    ]
+
+
+def update_runs(set_up: RingSetUp) -> list[Named]:
+    """Return a run without updates, two with groups of chunks that do not overlap, and one with inputs that do."""
+    loads = {
+        "no updates": None,
+        "one chunk": UpdateLoad(),
+        "two chunks": UpdateLoad(update_chunks=2),
+        "overlapping": UpdateLoad(update_chunks=2, overlaps=True),
+    }
+    return [(name, replace(set_up, updates=load)) for name, load in loads.items()]
+
+
+def updates(rows: Sequence[RingRow], scale: str) -> list[FigureFinding]:
+    """Return what has become of updates, locks and readers."""
+    before, *runs = rows
+    tallies = [row.updates for row in runs if row.updates is not None]
+    one, two, overlapping = tallies
+
+    def each(what: Callable[[UpdateTally], object]) -> str:
+        return ", ".join(str(what(tally)) for tally in tallies)
+
+    return [
+        FigureFinding(
+            "updates that came, of one chunk, of two, of two that overlap; and that are done",
+            "",
+            each(lambda tally: f"{tally.registered:,} → {tally.done:,}"),
+            "all",
+            all(tally.done == tally.registered for tally in tallies),
+        ),
+        FigureFinding(
+            "chunks whose value is not the number of their updates",
+            "",
+            each(lambda tally: tally.wrong),
+            "0",
+            not any(tally.wrong for tally in tallies),
+        ),
+        FigureFinding(
+            "lock tags left when all is quiet",
+            "the locks are always released",
+            each(lambda tally: tally.tags_left),
+            "0",
+            not any(tally.tags_left for tally in tallies),
+        ),
+        FigureFinding(
+            "readers of the latest version; those that missed an update",
+            "they have to wait for the new version",
+            each(lambda tally: f"{tally.readers:,}; {tally.stale}"),
+            "none",
+            not any(tally.stale for tally in tallies),
+        ),
+        FigureFinding(
+            "lock moves per update, one chunk, two chunks",
+            "lock locations become stable if the update pattern remains constant",
+            f"{one.moves:.3f}, {two.moves:.3f}",
+            f"less than {FEWEST_MOVES}",
+            max(one.moves, two.moves) < FEWEST_MOVES,
+        ),
+        FigureFinding("… overlapping", "", f"{overlapping.moves:.3f}"),
+        FigureFinding(
+            "share of updates at the busiest node, two chunks → overlapping",
+            "with too many overlapping inputs the distribution is skewed",
+            f"{two.busiest:.2f} → {overlapping.busiest:.2f}",
+            "more",
+            overlapping.busiest > two.busiest,
+        ),
+        FigureFinding("mean seconds of an update", "", each(lambda tally: f"{tally.mean_s:.2f}")),
+        FigureFinding("… of a reader of the latest version", "", each(lambda tally: f"{tally.reader_s:.2f}")),
+        FigureFinding(
+            "mean seconds of a query that takes any version, without updates and with",
+            "continue using the old versions",
+            ", ".join(f"{row.mean_s:.2f}" for row in (before, *runs)),
+        ),
     ]
 
 

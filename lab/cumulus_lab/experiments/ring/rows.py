@@ -6,13 +6,14 @@ import time
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from statistics import mean, median
 
 from cumulus.garbage_collection import gc_paused
 from cumulus_lab.experiments.ring.breaks import broken_node, broken_set_up
 from cumulus_lab.experiments.ring.scripts import scripted_queries
 from cumulus_lab.experiments.ring.set_up import SECOND, RingSetUp, SkewedAccess, ZipfAccess, chunk_plan
+from cumulus_lab.experiments.ring.update_world import UpdateTally, WorldUpdates, update_tally
 from cumulus_lab.experiments.ring.world import QueryRun, RingWorld
 
 LIFE_S = 5
@@ -130,6 +131,8 @@ class RingRow:
         Visits of nomads to other nodes, and queries that have settled at one.
     results_read, results_twice
         Queries that have read a result in place of computing it, and results that their node had already.
+    updates
+        What has become of updates, if there were any.
     """
 
     loit: tuple[float, ...]
@@ -172,6 +175,7 @@ class RingRow:
     moved_queries: int = 0
     results_read: int = 0
     results_twice: int = 0
+    updates: UpdateTally | None = None
 
 
 def ring_row(set_up: RingSetUp, broken: str = "", sample_us: int = SECOND, by_chunk: bool = False) -> RingRow:
@@ -191,9 +195,11 @@ def ring_row(set_up: RingSetUp, broken: str = "", sample_us: int = SECOND, by_ch
     with gc_paused():
         plan = chunk_plan(set_up)
         world = RingWorld(set_up, plan, scripted_queries(set_up, plan), wrapped=broken_node(broken))
+        updates = WorldUpdates(world, set_up.updates) if set_up.updates is not None else None
         film = RingFilm(world, sample_us)
         world.run(sample_us, film.look)
-    return _row(world, film.samples(), _tallies(world) if by_chunk else (), began)
+    row = _row(world, film.samples(), _tallies(world) if by_chunk else (), began)
+    return row if updates is None else replace(row, updates=update_tally(world, updates))
 
 
 class RingFilm:

@@ -212,6 +212,33 @@ CIRCULATING = (TableAccess, SuiteAccess)
 """Queries that come when a node is idle."""
 
 
+@dataclass(frozen=True, slots=True)
+class UpdateLoad:
+    """Updates of chunks, and readers of their latest versions (section 7.4).
+
+    Parameters
+    ----------
+    rate, reader_rate
+        Updates and readers a second at each node.
+    seconds
+        How long they come.
+    groups, group_chunks
+        Groups of chunks that are updated, and the chunks of each.
+    update_chunks
+        An update takes so many random chunks of a random group.
+    overlaps
+        Whether it takes them from all groups together, so that the inputs of updates overlap.
+    """
+
+    rate: float = 1.0
+    reader_rate: float = 0.5
+    seconds: float = 60.0
+    groups: int = 10
+    group_chunks: int = 2
+    update_chunks: int = 1
+    overlaps: bool = False
+
+
 LOST_TURNS = 1.5
 """A chunk that was away for so many turns of a full ring is lost; queues are hardly ever more than full."""
 
@@ -281,6 +308,8 @@ class RingSetUp:
         What a node can own at most, where nodes leave and come; 0 for without a limit.
     policy
         Settings of nodes that are other than these.
+    updates
+        Which updates come, if any.
     resend_cycles, resend_backoff
         A request is sent again after so many cycles that its node has seen, if that is longer than `resend_s`, and by
         how much later each time.
@@ -331,6 +360,7 @@ class RingSetUp:
     policy: dict[str, Any] = field(default_factory=dict)
     cores: int = 0
     placed: Literal["by turns", "at random"] = "by turns"
+    updates: UpdateLoad | None = None
 
     def disk_rate(self, number: int) -> float:
         """Return how fast a node reads, in megabytes a second; infinity if that takes no time."""

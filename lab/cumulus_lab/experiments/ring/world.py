@@ -144,6 +144,8 @@ class RingWorld:
         self._checked = checked
         self._slots = 0
         self._ring_epoch = 0
+        self.others: Callable[[int, RingEffect], None] = lambda number, effect: None
+        """Does what else a node says."""
         self.members: list[int] = []
         """Nodes that are in the ring, each before its successor."""
         self.live: set[Slot] = set()
@@ -154,7 +156,7 @@ class RingWorld:
             for number in range(set_up.nodes)
         ]
         numbers = {node.name: number for number, node in enumerate(self.nodes)}
-        self._links = WorldLinks(self.agenda, set_up, numbers, self._step, self._new_slot)
+        self.links = WorldLinks(self.agenda, set_up, numbers, self.step, self._new_slot)
         self.runs = [QueryRun(each, set_up.pins == "parallel") for each in queries]
         self.open = len(self.runs)
         # Not on the agenda: hundreds of thousands of queries to come would make each of its steps slower.
@@ -168,9 +170,9 @@ class RingWorld:
         self.work = [NodeWork(self.agenda, set_up.cores) for _ in range(set_up.nodes)]
         self.sizes = [*plan.sizes]
         """Of chunks, by number, results among them."""
-        self.trips = NomadTrips(self.agenda, set_up, self.nodes, self.work, self.sizes, self._step, self._start)
+        self.trips = NomadTrips(self.agenda, set_up, self.nodes, self.work, self.sizes, self.step, self._start)
         self.reuse = FragmentReuse(self.agenda, set_up, self.nodes, self.sizes, self._submit)
-        self._disks = [ByteQueue(self.agenda, set_up.disk_rate(number)) for number in range(set_up.nodes)]
+        self.disks = [ByteQueue(self.agenda, set_up.disk_rate(number)) for number in range(set_up.nodes)]
         self.reconfigure(plan.owners)
         self.keeper = MemberKeeper(set_up, plan, self.agenda, self) if self.settings.pulse_us else None
         for number in range(set_up.takers):
@@ -181,7 +183,7 @@ class RingWorld:
     def reconfigure(self, owners: Sequence[int]) -> None:
         """Begin a ring epoch: other owners, and new links; what is under way on the old ones is lost (E7, E41)."""
         self.members = [*range(self.set_up.nodes)]
-        self._links.place(self.members, are_new=True)
+        self.links.place(self.members, are_new=True)
         self._tell_members(self.members, owners)
 
     def change_members(self, members: list[int], owners: Sequence[int]) -> None:
@@ -190,7 +192,7 @@ class RingWorld:
         One that goes still sends on what it has and what is on its way to it, to its former successor.
         """
         before, self.members = self.members, members
-        self._links.place(members, are_new=False)
+        self.links.place(members, are_new=False)
         self._tell_members([*members, *(number for number in before if number not in members)], owners)
         for number in members:
             if number not in before:
@@ -205,7 +207,7 @@ class RingWorld:
         order = [self.nodes[number].name for number in self.members]
         for number in told:
             owned = {chunk: size for chunk, size in enumerate(self.plan.sizes) if owners[chunk] == number}
-            self._step(number, Reconfigured(self._ring_epoch, len(order), owned, order=order))
+            self.step(number, Reconfigured(self._ring_epoch, len(order), owned, order=order))
 
     def _new_slot(self) -> int:
         self._slots += 1
@@ -249,9 +251,10 @@ class RingWorld:
 
     def _tick(self, number: int) -> None:
         self.agenda.after(self.settings.load_all_us, self._tick, number)
-        self._step(number, TimePassed())
+        self.step(number, TimePassed())
 
-    def _step(self, number: int, event: RingEvent) -> None:
+    def step(self, number: int, event: RingEvent) -> None:
+        """Tell a node something, and do what it says."""
         node = self.nodes[number]
         effects = node.step(self.agenda.now, event)
         if self._checked:
@@ -266,11 +269,11 @@ class RingWorld:
             case SendChunk(header):
                 self.counts.chunk_hops += 1
                 self.counts.chunk_bytes += header.size
-                self._links.send(number, effect)
+                self.links.send(number, effect)
             case SendStraight(header):
                 self.counts.chunk_hops += 1
                 self.counts.chunk_bytes += header.size
-                self._links.send_straight(number, effect)
+                self.links.send_straight(number, effect)
             case FreeSlot(slot):
                 self.live.remove(slot)
             case SendRequests(requests):
@@ -278,15 +281,15 @@ class RingWorld:
                 for each in requests:
                     if each.origin == name:
                         self.counts.requests[each.chunk] += 1
-                self._links.tell_predecessor(number, RequestsCame(requests))
+                self.links.tell_predecessor(number, RequestsCame(requests))
             case HandOver():
                 self._handed_over(effect)
             case LoadChunk(chunk):
                 self.counts.loads[chunk] += 1
-                read_us = 0 if chunk in self.reuse else self._disks[number].add(self.sizes[chunk])
+                read_us = 0 if chunk in self.reuse else self.disks[number].add(self.sizes[chunk])
                 self.agenda.after(read_us, partial(self._read, number), chunk)
             case GrantCredit(count):
-                self._links.tell_predecessor(number, CreditCame(count))
+                self.links.tell_predecessor(number, CreditCame(count))
             case IntermediateDropped(chunk):
                 self.reuse.dropped(number, chunk)
             case FailQuery(query, reason):
@@ -295,9 +298,11 @@ class RingWorld:
             case MemberWish():
                 if self.keeper is not None:
                     self.keeper.wished(number, effect)
+            case _:
+                self.others(number, effect)
 
     def _read(self, number: int, chunk: int) -> None:
-        self._step(number, ChunkLoaded(chunk, self._new_slot(), self.sizes[chunk]))
+        self.step(number, ChunkLoaded(chunk, self._new_slot(), self.sizes[chunk]))
 
     # --- queries ----------------------------------------------------------------------------------------------------
 
@@ -330,7 +335,7 @@ class RingWorld:
         """A query says what it reads, and pulls; or it looks for a node before that (section 7.1)."""
         run = self.runs[script.number]
         run.script = script
-        self._step(script.node, QuerySubmitted(script.number, run.begin()))
+        self.step(script.node, QuerySubmitted(script.number, run.begin()))
         if self.settings.nomad_hops:
             self.trips.set_out(run, self.settings.nomad_hops)
         else:
@@ -343,14 +348,14 @@ class RingWorld:
         self.work[script.node].begin(script.number, moved)
         if self._pins == "parallel":
             for scan in range(len(script.batches)):
-                self._step(script.node, PullBlocked(script.number, scan))
+                self.step(script.node, PullBlocked(script.number, scan))
         else:
             self._pull(run, 0)
 
     def _pull(self, run: QueryRun, batch: int) -> None:
         """Wait for the next batch, or work on one that is complete."""
         run.waits = not run.ready
-        self._step(run.script.node, PullBlocked(run.script.number, 0, ANY_GROUP if self._pins == "any" else batch))
+        self.step(run.script.node, PullBlocked(run.script.number, 0, ANY_GROUP if self._pins == "any" else batch))
         if not run.waits and run.ready:
             self._begin(run, run.ready.pop(0))
 
@@ -379,11 +384,11 @@ class RingWorld:
         run.left -= 1
         if not run.left:
             self._let_go(run, run.kept)
-            self._step(run.script.node, QueryEnded(run.script.number))
+            self.step(run.script.node, QueryEnded(run.script.number))
             if self.settings.intermediates and run.script.fragment >= 0:
                 run.script, made = self.reuse.finished(run.script)
                 if made is not None:
-                    self._step(run.script.node, made)
+                    self.step(run.script.node, made)
             self._end(run)
         elif self._pins != "parallel":
             self._pull(run, batch + 1)
@@ -393,7 +398,7 @@ class RingWorld:
         found = [each.chunk for each in held if each.by == "reference"]
         held.clear()
         for chunk in found:
-            self._step(run.script.node, LeaseReleased(run.script.number, chunk))
+            self.step(run.script.node, LeaseReleased(run.script.number, chunk))
 
     def _end(self, run: QueryRun, failure: str = "") -> None:
         run.failure = failure

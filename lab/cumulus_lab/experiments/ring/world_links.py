@@ -44,7 +44,7 @@ class WorldLinks:
         tell: Tell,
         new_slot: Callable[[], Slot],
     ) -> None:
-        self._agenda, self._set_up, self._numbers = agenda, set_up, numbers
+        self._agenda, self._set_up, self.numbers = agenda, set_up, numbers
         self._tell, self._new_slot = tell, new_slot
         self._epoch = self._places = 0
         self._after: dict[int, int] = {}
@@ -90,7 +90,7 @@ class WorldLinks:
 
     def send_straight(self, number: int, effect: SendStraight) -> None:
         """Send a chunk from a node to another one."""
-        to = self._numbers[effect.to]
+        to = self.numbers[effect.to]
         if (number, to) not in self._straight:
             self._straight[number, to] = self._straight_link(number, to)
         self._straight[number, to].send(effect, effect.header.size)

@@ -12,10 +12,12 @@ from cumulus_ring.machine.buffers import SlotRecord
 from cumulus_ring.machine.catalogs import Need, Outstanding, OwnedChunk
 from cumulus_ring.machine.flow import Outlet, Waiting
 from cumulus_ring.machine.loading import Loader
-from cumulus_ring.machine.messages import ChunkRequest, QueryId
+from cumulus_ring.machine.messages import ChunkId, ChunkRequest, QueryId
+from cumulus_ring.machine.policies.update_holder import UpdateHolder
 from cumulus_ring.machine.requests import Requests
 from cumulus_ring.machine.scans import ScanProgress, Scans
 from cumulus_ring.machine.straight_sends import StraightSends
+from cumulus_ring.machine.update_messages import ManifestSwitched
 
 NodeBreak: TypeAlias = Callable[[RingNode], RingNode]
 
@@ -94,6 +96,31 @@ class SendsStraightOnce(StraightSends):
         return is_taken
 
 
+class KeepsLocks(UpdateHolder):
+    """Gives no lock back while an update here needs it, whatever older update waits for it elsewhere (E29)."""
+
+    def _may_release(self, chunk: ChunkId) -> bool:
+        return super()._may_release(chunk) and not any(needed == chunk for _, needed in self._needs())
+
+
+class TellsTooEarly(UpdateHolder):
+    """Says that an update is done before the owners of its chunks know (E30)."""
+
+    def switched(self, event: ManifestSwitched) -> None:
+        """Say so at once."""
+        super().switched(event)
+        for tag in list(self._committed):
+            self._finish(tag)
+
+
+def _holder(broken: type[UpdateHolder]) -> NodeBreak:
+    def change(node: RingNode) -> RingNode:
+        node.updates.holder.__class__ = broken
+        return node
+
+    return change
+
+
 def _straight(broken: type[StraightSends]) -> NodeBreak:
     def change(node: RingNode) -> RingNode:
         node.loader.straight.__class__ = broken
@@ -134,6 +161,8 @@ RING_BREAKS: Mapping[str, NodeBreak] = {
     "E7": _requests(LetsNewerBy),
     "E8": _never_look,
     "E25": _requests(NeverResends),
+    "E29": _holder(KeepsLocks),
+    "E30": _holder(TellsTooEarly),
     "E38": _scans(WaitsForBuffers),
     "E39": _scans(HandsOverUnasked),
     "E42": _fill_the_ring,
@@ -142,3 +171,6 @@ RING_BREAKS: Mapping[str, NodeBreak] = {
     "straight-once": _straight(SendsStraightOnce),
 }
 """Resolution → what breaks it in a node."""
+
+UPDATE_BREAKS = ("E29", "E30")
+"""Those of rings with updates."""

@@ -8,13 +8,15 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from cumulus.machine import Completed, Effect, Input, Lost, Machine, Name, Perform, Received
-from cumulus_lab.experiments.ring_seeds.breaks import RING_BREAKS, NodeBreak
+from cumulus_lab.experiments.ring.update_world import UpdateLedger
+from cumulus_lab.experiments.ring_seeds.breaks import RING_BREAKS, UPDATE_BREAKS, NodeBreak
 from cumulus_lab.experiments.ring_seeds.engine import ScriptedRun
 from cumulus_lab.experiments.ring_seeds.member import STEWARD, CatalogueRead, RingLedger, RingMember, RingTold
 from cumulus_lab.experiments.ring_seeds.random_faults import RandomFaults
 from cumulus_lab.experiments.ring_seeds.ring_wire import RING_WIRE
 from cumulus_lab.experiments.ring_seeds.scripts import random_queries
 from cumulus_lab.experiments.ring_seeds.source import LARGEST, UNIT, SimulatedSource
+from cumulus_lab.experiments.ring_seeds.update_runs import UpdateClients, check_updates, random_updates
 from cumulus_lab.simulation import (
     Choices,
     ChoiceStream,
@@ -28,6 +30,7 @@ from cumulus_lab.simulation import (
 from cumulus_ring.machine import RingNode, RingSettings
 from cumulus_ring.machine.messages import LoadChunk, MemberWish, Refresh
 from cumulus_ring.machine.settings import MILLISECOND_US, SECOND_US
+from cumulus_ring.machine.update_messages import ReadManifest, SwitchManifest, WriteVersion
 
 NODES = (3, 2, 4, 5, 6, 7, 8)
 CRASHES = 1 / 300
@@ -44,6 +47,7 @@ POLICIES: dict[str, dict[str, Any]] = {
     "nomads": {"nomad_hops": 3},
     "eager": {"intermediates": "eager"},
     "lazy": {"intermediates": "lazy", "intermediate_bytes": 2 * UNIT},
+    "updates": {"updates": True, "mode": "ring"},
     "lru": {"cache": "lru"},
     "lfu": {"cache": "lfu"},
     "pix": {"cache": "pix"},
@@ -144,6 +148,16 @@ class RingCase:
         self.source = SimulatedSource(choices.stream("source"))
         is_frugal = self.settings.copies == "never"
         self.runs = [ScriptedRun(each) for each in random_queries(choices.stream("queries"), self.names, is_frugal)]
+        updating = choices.stream("updates")
+        if self.settings.has_updates:
+            lease_ms, retry_ms = updating.one([1_000, 100, 300]), updating.one([500, 100])
+            in_us: dict[str, Any] = {
+                "lock_lease_us": lease_ms * MILLISECOND_US,
+                "update_retry_us": retry_ms * MILLISECOND_US,
+            }
+            self.settings = replace(self.settings, **in_us)
+        self.updates = random_updates(updating, self.names, self.source, self.settings.has_updates)
+        self._update_ledger = UpdateLedger()
         self._shares = {name: (stream.one([0.0, 0.02, 0.1]) if name in faults else 0.0) for name in LINK_FAULTS}
         self._reports = Reports()
         self._ledger = RingLedger()
@@ -158,7 +172,12 @@ class RingCase:
             perform=self._perform,
             supervisor=STEWARD,
             may_crash=frozenset(self.names),
-            at_rest={"queries": self._check_queries, "requests": self._check_requests, "empty": self._check_empty},
+            at_rest={
+                "queries": self._check_queries,
+                "requests": self._check_requests,
+                "empty": self._check_empty,
+                "updates": self._check_updates,
+            },
             goes_on=self._goes_on,
             reports=self._reports,
         )
@@ -171,10 +190,13 @@ class RingCase:
             self._bury(self._members[name], runs)
         rng = random.Random(self._choices.stream("jitter").below(1 << 30))
         node = self._broken(RingNode(name, self.settings, rng))
-        faults = RandomFaults(**self._shares, stream=self._choices.stream(f"fault on the way to {name}"))
+        drop, delay, duplicate = (self._shares[each] for each in ("drop", "delay", "duplicate"))
+        faults = RandomFaults(drop, delay, duplicate, self._choices.stream(f"fault on the way to {name}"))
         member = RingMember(
             name, node, self.settings, runs, self.source, faults, self._ledger, self._reports, self._move
         )
+        own = [run for run in self.updates if run.node == name]
+        member.clients = UpdateClients(own, self._update_ledger, member.hear, self._reports)
         self._members[name] = member
         return member
 
@@ -186,6 +208,10 @@ class RingCase:
             if run.state == "running":
                 run.state = "lost"
                 self._reports("node lost with a query")
+        for update in self.updates:
+            if update.node == member.name and update.state == "running":
+                update.state = "lost"
+                self._reports("node lost with an update")
 
     def _move(self, run: ScriptedRun) -> None:
         """Take a query to the node at which it settles, as a client does; if the node is lost, to its next life."""
@@ -195,6 +221,8 @@ class RingCase:
         match task:
             case LoadChunk(chunk):
                 return self.source.read(chunk)
+            case ReadManifest() | WriteVersion() | SwitchManifest():
+                return self._update_ledger.perform(task)
             case Refresh():
                 told = self._members[name].told
                 return CatalogueRead(self.source.version, told.members, told.ring_epoch)
@@ -214,6 +242,7 @@ class RingCase:
         members = self._in_ring(world)
         names = {each.name for each in members}
         is_open = any(not run.is_over and run.script.node in names for run in self.runs)
+        is_open = is_open or any(not run.is_over and run.node in names for run in self.updates)
         return is_open or not all(each.is_empty for each in members)
 
     def _check_queries(self, world: World) -> None:
@@ -239,6 +268,10 @@ class RingCase:
         for chunk, count in self._ledger.sent.items():
             most = self._ledger.needs[chunk] * rounds + self._ledger.straight[chunk]
             assert count <= most, f"{count} requests for chunk {chunk}"
+
+    def _check_updates(self, world: World) -> None:
+        """All updates have ended, and each that is done counts exactly once."""
+        check_updates(self.updates, self._update_ledger, self.source, {each.name for each in self._in_ring(world)})
 
     def _check_empty(self, world: World) -> None:
         """Nothing is left of queries, and the ring is empty (properties 2, 3 and 4)."""
@@ -286,6 +319,8 @@ def ring_case(
     policies: Sequence[str] = (),
 ) -> Scenario:
     """Return a random ring; see `RingCase`."""
+    if broken in UPDATE_BREAKS:
+        policies = (*policies, "updates")
     return RingCase(choices, faults, RING_BREAKS[broken] if broken else lambda node: node, nodes, policies).scenario()
 
 

@@ -7,7 +7,7 @@ free, no request is swallowed, nothing that was unloaded or lost comes back to l
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from cumulus.machine import Completed, Effect, Input, Lost, Name, Perform, Received, Send, Tick
@@ -16,9 +16,10 @@ from cumulus_lab.experiments.ring_seeds.node_checks import NodeChecks
 from cumulus_lab.experiments.ring_seeds.node_slots import NodeSlots
 from cumulus_lab.experiments.ring_seeds.nomad_desk import NomadDesk
 from cumulus_lab.experiments.ring_seeds.question_desk import DeskParts
-from cumulus_lab.experiments.ring_seeds.random_faults import RandomFaults
+from cumulus_lab.experiments.ring_seeds.random_faults import FaultyWay, RandomFaults
 from cumulus_lab.experiments.ring_seeds.result_desk import ResultDesk
 from cumulus_lab.experiments.ring_seeds.source import SimulatedSource
+from cumulus_lab.experiments.ring_seeds.update_runs import UpdateClients
 from cumulus_lab.simulation import Reports
 from cumulus_ring.machine import RingNode, RingSettings
 from cumulus_ring.machine.messages import (
@@ -54,9 +55,20 @@ from cumulus_ring.machine.messages import (
 )
 from cumulus_ring.machine.policies.intermediates import ResultSearch
 from cumulus_ring.machine.policies.nomads import Nomad
+from cumulus_ring.machine.update_messages import (
+    LatestRead,
+    ManifestRead,
+    ManifestSwitched,
+    ReadManifest,
+    SendUpdateMessages,
+    SwitchManifest,
+    UpdateEnded,
+    UpdateMessagesCame,
+    VersionWritten,
+    WriteVersion,
+)
 
 STEWARD = "steward"
-LATEST_MS = 3_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +111,14 @@ class RingLedger:
     straight: Counter[ChunkId] = field(default_factory=Counter)
 
 
+def chunks_of(event: QuerySubmitted | ScanReopened) -> Iterator[ChunkId]:
+    """Yield each chunk that a scan says that it reads."""
+    scans = event.scans if isinstance(event, QuerySubmitted) else [event.groups]
+    for groups in scans:
+        for group in groups:
+            yield from group
+
+
 class RingMember:
     """One life of a node.
 
@@ -128,22 +148,20 @@ class RingMember:
         reports: Reports,
         move: Callable[[ScriptedRun], None],
     ) -> None:
-        self.name = name
-        self.node = node
-        self.engine = ScriptedEngine(runs, source, settings.open_groups, self._hear, self._refresh, reports)
+        self.name, self.node = name, node
+        self.engine = ScriptedEngine(runs, source, settings.open_groups, self.hear, self._refresh, reports)
         parts = DeskParts(node, source, settings, self.engine, self._send, faults, reports)
-        self.nomads, self.results = NomadDesk(parts, move), ResultDesk(parts, self._hear)
+        self.clients: UpdateClients | None = None
+        self.nomads, self.results = NomadDesk(parts, move), ResultDesk(parts, self.hear)
         self.told = RingTold(0, ())
         self.version = source.version
-        self._source = source
-        self._faults = faults
-        self._ledger = ledger
-        self._reports = reports
+        self._source, self._faults = source, faults
+        self._ledger, self._reports = ledger, reports
         self._now = 0
         self._effects: list[Effect] = []
         self._lost: set[Name] = set()
         self._slots = NodeSlots()
-        self._late: list[tuple[int, SendChunk | SendStraight]] = []
+        self._way = FaultyWay(faults, reports)
         self._to_itself: deque[RingEvent | SendChunk | SendStraight | Nomad | ResultSearch] = deque()
         self._owned: dict[ChunkId, int] = {}
         self.has_wished = self.has_left = False
@@ -167,11 +185,15 @@ class RingMember:
                     self._loaded(chunk, result)
                 case Completed(Refresh(), CatalogueRead(version, members, ring_epoch)):
                     self._read_catalogue(version, members, ring_epoch)
+                case Completed(_, ManifestRead() | VersionWritten() | ManifestSwitched() as result):
+                    self.hear(result)
                 case Lost(peer):
                     self._lost.add(peer)
                 case _:
                     pass
         self.engine.run_due(self._now)
+        if self.is_in and self.clients is not None:
+            self.clients.run_due(self._now)
         while self._to_itself:
             self._received(self.name, self._to_itself.popleft())
         effects, self._effects = self._effects, []
@@ -189,18 +211,17 @@ class RingMember:
         status = self.node.status()
         rest = (status.outstanding, status.queries, status.leases, status.loaded, status.pending)
         memory = status.transit_bytes, status.queued_bytes, status.used_bytes, self.results.is_full
-        return not any((*rest, *memory, self._late, len(self.nomads), len(self.results)))
+        parts = len(self.nomads), len(self.results), len(self.node.updates)
+        return not any((*rest, *memory, len(self._way), *parts))
 
     # --- what comes -------------------------------------------------------------------------------------------------
 
     def _tick(self) -> None:
         if not self.told.members:
             return
-        due = [each for each in self._late if each[0] <= self._now]
-        self._late = [each for each in self._late if each[0] > self._now]
-        for _, message in due:
+        for message in self._way.due(self._now):
             self._came(message)
-        self._hear(TimePassed())
+        self.hear(TimePassed())
         self.nomads.tick(self._now)
         self.results.tick(self._now)
 
@@ -216,15 +237,19 @@ class RingMember:
                 self._chunk_came(message)
             case StraightSent(slot, to):
                 if self._slots.left_straight(slot, to):
-                    self._hear(message)
+                    self.hear(message)
             case RequestsCame(requests):
                 for request in requests:
                     self._request_came(request)
+            case UpdateMessagesCame(messages):
+                for each in messages:
+                    for _ in range(self._faults.copies("update message", self._reports)):
+                        self.hear(UpdateMessagesCame((each,)))
             case ChunkSent(slot):
                 if self._slots.left(slot):
-                    self._hear(message)
+                    self.hear(message)
             case CreditCame():
-                self._hear(message)
+                self.hear(message)
             case Nomad():
                 self.nomads.came(message)
             case ResultSearch():
@@ -236,7 +261,7 @@ class RingMember:
         """Begin a ring epoch: what was on the way is lost, and what was being sent has left."""
         if told.ring_epoch % 2:
             self._end_links(*self._slots.under_way())
-        self._late.clear()
+        self._way.clear()
         self._to_itself.clear()
         self._lost.clear()
         self._checks.joins()
@@ -245,29 +270,30 @@ class RingMember:
             return
         if self.name in told.members:
             self.has_left = False
-        elif not self.has_left:
-            told = self._leave(told)
         else:
-            told = RingTold(told.ring_epoch, (self.name,))
+            told = self._alone(told.ring_epoch)
         self.told = told
         self._reports("ring of one", times=int(told.members == (self.name,)))
         self._owned = self._source.owned(self.name, told.members, self.version)
         former = self._slots.under_way()
         order = told.members
-        self._hear(Reconfigured(told.ring_epoch, len(order), self._owned, self.version, order))
+        self.hear(Reconfigured(told.ring_epoch, len(order), self._owned, self.version, order))
         self._end_links(*former)
         self.nomads.joins(told.ring_epoch, order)
         self.results.joins(told.ring_epoch, order)
         if begins and self.is_in:
             self.engine.open(self._now)
+            if self.clients is not None:
+                self.clients.begin()
 
-    def _leave(self, told: RingTold) -> RingTold:
+    def _alone(self, ring_epoch: int) -> RingTold:
         """Be no member any more, as was wished: a ring of one that takes no query; those that it has end."""
-        assert self.has_wished, f"{self.name} is put out of the ring alive"
-        self.has_wished, self.has_left = False, True
-        self.engine.close()
-        self._reports("node left")
-        return RingTold(told.ring_epoch, (self.name,))
+        if not self.has_left:
+            assert self.has_wished, f"{self.name} is put out of the ring alive"
+            self.has_wished, self.has_left = False, True
+            self.engine.close()
+            self._reports("node left")
+        return RingTold(ring_epoch, (self.name,))
 
     @property
     def is_in(self) -> bool:
@@ -278,46 +304,33 @@ class RingMember:
         """Say of what was being sent that it has left, before or after the machine hears of new links."""
         for slot in sending:
             self._slots.left(slot)
-            self._hear(ChunkSent(slot))
+            self.hear(ChunkSent(slot))
         for slot, to in straight:
             self._slots.left_straight(slot, to)
-            self._hear(StraightSent(slot, to))
+            self.hear(StraightSent(slot, to))
 
     def _chunk_came(self, message: SendChunk | SendStraight) -> None:
         """Take in a chunk, unless it is lost or late; perhaps twice."""
-        faults = self._faults
         has_credits = isinstance(message, SendChunk) and self.node.outlet.has_credits
-        if faults.strikes(faults.drop):
-            self._reports("chunk dropped" if isinstance(message, SendChunk) else "straight chunk dropped")
-            if has_credits:
-                self._send(self.told.after(self.name, -1), CreditCame(message.header.size))
-        elif faults.strikes(faults.delay):
-            self._reports("chunk late")
-            self._late.append((self._now + 1_000 * faults.stream.below(LATEST_MS), message))
-        else:
-            # What comes twice is paid for once, so there are no doubles where credits are counted.
-            if not has_credits and faults.strikes(faults.duplicate):
-                self._reports("chunk doubled")
-                self._late.append((self._now + 1_000 * faults.stream.below(LATEST_MS), message))
+        trouble = self._way.takes(message, self._now, has_credits)
+        if trouble == "lost" and has_credits:
+            self._send(self.told.after(self.name, -1), CreditCame(message.header.size))
+        if not trouble:
             self._came(message)
 
     def _came(self, message: SendChunk | SendStraight) -> None:
         header = message.header
         if isinstance(message, SendStraight):
             self._ledger.straight[header.chunk] += 1
-            self._hear(StraightCame(header, self._slots.new(header.chunk)))
+            self.hear(StraightCame(header, self._slots.new(header.chunk)))
             return
         owned = self.results.and_owned(self._owned)
         self._checks.came(header, len(self.told.members), header.chunk in owned, self._now)
-        self._hear(ChunkCame(header, self._slots.new(header.chunk)))
+        self.hear(ChunkCame(header, self._slots.new(header.chunk)))
 
     def _request_came(self, request: ChunkRequest) -> None:
-        faults = self._faults
-        if faults.strikes(faults.drop):
-            self._reports("request dropped")
-            return
-        for _ in range(1 + faults.strikes(faults.duplicate)):
-            self._hear(RequestsCame((request,)))
+        for _ in range(self._faults.copies("request", self._reports)):
+            self.hear(RequestsCame((request,)))
             is_others = request.origin != self.name and not request.refusal
             if is_others and request.ring_epoch == self.told.ring_epoch:
                 owned = self.results.and_owned(self._owned)
@@ -326,9 +339,9 @@ class RingMember:
     def _loaded(self, chunk: ChunkId, result: int | str) -> None:
         if isinstance(result, str):
             self._reports("load failed")
-            self._hear(LoadFailed(chunk, result))
+            self.hear(LoadFailed(chunk, result))
         else:
-            self._hear(ChunkLoaded(chunk, self._slots.new(chunk), result))
+            self.hear(ChunkLoaded(chunk, self._slots.new(chunk), result))
 
     def _refresh(self, is_wanted: bool) -> int:
         """Read the catalogue anew for a query, if that is wished for."""
@@ -343,16 +356,16 @@ class RingMember:
             self.version, self._owned = version, owned
         else:
             self._reports("catalogue read for other members")
-        self._hear(Refreshed(version, owned, ring_epoch))
+        self.hear(Refreshed(version, owned, ring_epoch))
 
     # --- what is done -----------------------------------------------------------------------------------------------
 
-    def _hear(self, event: RingEvent) -> None:
+    def hear(self, event: RingEvent) -> None:
+        """Tell the machine of an event, and do what it says."""
         self._now += 1
         self._requested = []
         if isinstance(event, QuerySubmitted | ScanReopened):
-            scans = event.scans if isinstance(event, QuerySubmitted) else [event.groups]
-            self._ledger.needs.update(chunk for groups in scans for group in groups for chunk in group)
+            self._ledger.needs.update(chunks_of(event))
         for effect in self.node.step(self._now, event):
             self._do(effect)
 
@@ -361,6 +374,8 @@ class RingMember:
             case SendChunk(header, slot):
                 assert len(self.told.members) > 1, "a ring of one sends a chunk"
                 self._checks.sends(header)
+                if self.clients is not None and header.home == self.name and not header.hops:
+                    self.clients.ledger.sends(header)
                 self._slots.send(slot, header.chunk)
                 self._send(self.told.after(self.name), effect)
             case SendStraight(header, slot, to):
@@ -381,7 +396,12 @@ class RingMember:
             case LoadChunk(chunk):
                 self.engine.read.add(chunk)
                 self._effects.append(Perform(effect))
-            case Refresh():
+            case SendUpdateMessages(messages):
+                self._send(self.told.after(self.name, -1), UpdateMessagesCame(messages))
+            case UpdateEnded() | LatestRead():
+                if self.clients is not None:
+                    self.clients.takes(effect)
+            case Refresh() | ReadManifest() | WriteVersion() | SwitchManifest():
                 self._effects.append(Perform(effect))
             case HandOver(slot=slot, chunk=chunk):
                 self._slots.check(slot, chunk)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from dataclasses import replace
 
 from cumulus_lab.experiments.ring_seeds.member import RingTold
 from cumulus_lab.simulation import Wire
@@ -14,9 +15,9 @@ def encode(message: object) -> bytes:
     """Return a message as bytes; headers and requests as real nodes send them."""
     match message:
         case SendChunk(header, slot):
-            return b"c" + pickle.dumps((encode_header(header), slot))
+            return b"c" + pickle.dumps((encode_header(header), slot, header.stamp))
         case SendStraight(header, slot, to):
-            return b"s" + pickle.dumps((encode_header(header), slot, to))
+            return b"s" + pickle.dumps((encode_header(header), slot, to, header.stamp))
         case RequestsCame(requests):
             return b"r" + encode_requests(requests)
         case _:
@@ -27,11 +28,11 @@ def decode(said: bytes) -> object:
     """Return a message."""
     match said[:1]:
         case b"c":
-            header, slot = pickle.loads(said[1:])
-            return SendChunk(decode_header(header), slot)
+            header, slot, stamp = pickle.loads(said[1:])
+            return SendChunk(replace(decode_header(header), stamp=stamp), slot)
         case b"s":
-            header, slot, to = pickle.loads(said[1:])
-            return SendStraight(decode_header(header), slot, to)
+            header, slot, to, stamp = pickle.loads(said[1:])
+            return SendStraight(replace(decode_header(header), stamp=stamp), slot, to)
         case b"r":
             return RequestsCame(decode_requests(said[1:]))
         case _:
@@ -53,6 +54,7 @@ def message_text(message: object) -> str:
             return (
                 f"chunk {header.chunk} of {header.home}, life {header.ring_epoch}.{header.incarnation}, "
                 f"cycle {header.cycles}, {header.copies} of {header.hops} used it, interest {header.loi:.2f}"
+                + (f", {header.stamp}" if header.stamp is not None else "")
             )
         case RequestsCame(requests):
             return "requests for " + ", ".join(
