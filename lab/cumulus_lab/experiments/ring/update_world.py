@@ -187,6 +187,8 @@ class WorldUpdates:
         self.runs = scripted_updates(world.set_up, load)
         self._world = world
         world.others = self._do
+        for said in world.undone:
+            self._do(*said)
         world.open += len(self.runs)
         for run in self.runs:
             world.agenda.after(run.at_ms * 1000, self._begin, run)

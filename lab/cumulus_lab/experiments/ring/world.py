@@ -144,8 +144,9 @@ class RingWorld:
         self._checked = checked
         self._slots = 0
         self._ring_epoch = 0
-        self.others: Callable[[int, RingEffect], None] = lambda number, effect: None
-        """Does what else a node says."""
+        self.undone: list[tuple[int, RingEffect]] = []
+        self.others: Callable[[int, RingEffect], None] = lambda *said: self.undone.append(said)
+        """Does what else a node says; until it is set, that is put aside."""
         self.members: list[int] = []
         """Nodes that are in the ring, each before its successor."""
         self.live: set[Slot] = set()
@@ -174,7 +175,7 @@ class RingWorld:
         self.reuse = FragmentReuse(self.agenda, set_up, self.nodes, self.sizes, self._submit)
         self.disks = [ByteQueue(self.agenda, set_up.disk_rate(number)) for number in range(set_up.nodes)]
         self.reconfigure(plan.owners)
-        self.keeper = MemberKeeper(set_up, plan, self.agenda, self) if self.settings.pulse_us else None
+        self.keeper = MemberKeeper(set_up, plan, self.agenda, self)
         for number in range(set_up.takers):
             self.agenda.after(0, self._take_query, number)
         for number in range(set_up.nodes):
@@ -296,8 +297,7 @@ class RingWorld:
                 if not self.reuse.falls_back(query):
                     self._end(self.runs[query], reason)
             case MemberWish():
-                if self.keeper is not None:
-                    self.keeper.wished(number, effect)
+                self.keeper.wished(number, effect)
             case _:
                 self.others(number, effect)
 

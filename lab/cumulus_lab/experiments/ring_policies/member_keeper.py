@@ -49,7 +49,8 @@ class MemberKeeper:
         self._sizes, self.owners = plan.sizes, list(plan.owners)
         self._agenda, self._ring = agenda, ring
         self._wishes: dict[int, _Told] = {}
-        agenda.after(GRANT_US, self._look, None)
+        if self._period_us:
+            agenda.after(GRANT_US, self._look, None)
 
     def wished(self, number: int, wish: MemberWish) -> None:
         """Note what a node wishes, in place of what it has wished before."""
