@@ -71,6 +71,7 @@ class RingSource:
             self._note(f"the epochs that are there stay: {trouble}")
         self._trouble = trouble
         if versions.epochs != before:
+            self._adopting = {epoch: names for epoch, names in self._adopting.items() if epoch in versions.epochs}
             self._adopting[versions.epochs[-1]] = set(members)
             self._note(f"epoch {versions.epochs[-1]} of the tables")
             self._tell(nodes)
@@ -91,10 +92,9 @@ class RingSource:
         if waited_for:
             return
         del self._adopting[epoch]
-        if epoch in self._versions.epochs:
-            self._versions.let_go(epoch)
-            self._note(f"epoch {epoch} needs its files no more")
-            self._tell(nodes)
+        self._versions.let_go(epoch)
+        self._note(f"epoch {epoch} needs its files no more")
+        self._tell(nodes)
 
     def _tell(self, nodes: Supervisor) -> None:
         held = dict(self._versions.catalogues)
