@@ -52,6 +52,16 @@ def wait_for(is_so: Callable[[], bool], seconds: float = 90.0) -> None:
         time.sleep(0.1)
 
 
+def is_run(text: str, spark: Any) -> bool:
+    """Run a page's block; return whether there were places: Spark has to start the worker again that was killed."""
+    try:
+        exec(text, {"spark": spark})
+    except UsageError as problem:
+        print("not yet:", problem.message, flush=True)
+        return False
+    return True
+
+
 def main(engine: str, folder: Path) -> None:
     source = tpch.generate(0.01, folder)
     ring_on, stop, worker = {"spark": spark_ring, "ray": ray_ring}[engine]()
@@ -84,7 +94,7 @@ def main(engine: str, folder: Path) -> None:
     wait_for(lambda: not pids("cumulus_ring.hosted"))
     if engine == "spark":
         [fence] = [each for each in fences(ROOT / "docs" / "ring.md") if "elsewhere" in each.options]
-        exec(fence.text.replace("/data/tpch", str(source)), {"spark": ring_on.args[0]})
+        wait_for(lambda: is_run(fence.text.replace("/data/tpch", str(source)), ring_on.args[0]))
     stop()
     wait_for(lambda: not any("cumulus_ring" in " ".join(each.cmdline()) for each in psutil.Process().children()))
     print("nothing is left", flush=True)

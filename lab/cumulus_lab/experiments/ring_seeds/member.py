@@ -151,10 +151,9 @@ class RingMember:
         self.name, self.node = name, node
         self.engine = ScriptedEngine(runs, source, settings.open_groups, self.hear, self._refresh, reports)
         parts = DeskParts(node, source, settings, self.engine, self._send, faults, reports)
-        self.clients: UpdateClients | None = None
+        self.clients: UpdateClients  # set by who makes it: it tells this
         self.nomads, self.results = NomadDesk(parts, move), ResultDesk(parts, self.hear)
-        self.told = RingTold(0, ())
-        self.version = source.version
+        self.told, self.version = RingTold(0, ()), source.version
         self._source, self._faults = source, faults
         self._ledger, self._reports = ledger, reports
         self._now = 0
@@ -192,7 +191,7 @@ class RingMember:
                 case _:
                     pass
         self.engine.run_due(self._now)
-        if self.is_in and self.clients is not None:
+        if self.is_in:
             self.clients.run_due(self._now)
         while self._to_itself:
             self._received(self.name, self._to_itself.popleft())
@@ -283,8 +282,7 @@ class RingMember:
         self.results.joins(told.ring_epoch, order)
         if begins and self.is_in:
             self.engine.open(self._now)
-            if self.clients is not None:
-                self.clients.begin()
+            self.clients.begin()
 
     def _alone(self, ring_epoch: int) -> RingTold:
         """Be no member any more, as was wished: a ring of one that takes no query; those that it has end."""
@@ -292,6 +290,7 @@ class RingMember:
             assert self.has_wished, f"{self.name} is put out of the ring alive"
             self.has_wished, self.has_left = False, True
             self.engine.close()
+            self.clients.leave()
             self._reports("node left")
         return RingTold(ring_epoch, (self.name,))
 
@@ -374,7 +373,7 @@ class RingMember:
             case SendChunk(header, slot):
                 assert len(self.told.members) > 1, "a ring of one sends a chunk"
                 self._checks.sends(header)
-                if self.clients is not None and header.home == self.name and not header.hops:
+                if header.home == self.name and not header.hops:
                     self.clients.ledger.sends(header)
                 self._slots.send(slot, header.chunk)
                 self._send(self.told.after(self.name), effect)
@@ -396,11 +395,12 @@ class RingMember:
             case LoadChunk(chunk):
                 self.engine.read.add(chunk)
                 self._effects.append(Perform(effect))
+            case SendUpdateMessages() | ReadManifest() | WriteVersion() | SwitchManifest() if self.has_left:
+                pass  # its process has ended: nobody hears of it
             case SendUpdateMessages(messages):
                 self._send(self.told.after(self.name, -1), UpdateMessagesCame(messages))
             case UpdateEnded() | LatestRead():
-                if self.clients is not None:
-                    self.clients.takes(effect)
+                self.clients.takes(effect)
             case Refresh() | ReadManifest() | WriteVersion() | SwitchManifest():
                 self._effects.append(Perform(effect))
             case HandOver(slot=slot, chunk=chunk):

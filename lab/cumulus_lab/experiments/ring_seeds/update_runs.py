@@ -51,12 +51,23 @@ class UpdateClients:
         """Submit what is due."""
         while self._due and self._due[0][0] <= now:
             run = self._runs[heappop(self._due)[1]]
+            if run.state != "to come":  # its node has left the ring and come back, and it was planned anew
+                continue
             self._reports("latest reader" if run.is_reader else "update")
             self._reports("update of several chunks", times=int(len(run.chunks) > 1))
             self._hear(self.ledger.begin(run))
 
+    def leave(self) -> None:
+        """Lose all that is under way: the node leaves the ring."""
+        for run in self._runs.values():
+            if run.state == "running":
+                run.state = "lost"
+                self._reports("node left with an update")
+
     def takes(self, effect: UpdateEnded | LatestRead) -> None:
-        """An update or a reader is at its end."""
+        """An update or a reader is at its end; what was lost when its node left may end when it is back."""
+        if self._runs[effect.number].state == "lost":
+            return
         if isinstance(effect, UpdateEnded):
             self.ended(effect)
         else:
