@@ -8,6 +8,7 @@ import signal
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -104,11 +105,24 @@ def test_a_node_that_hangs_is_lost_and_no_query_waits_for_it(source: Path, tmp_p
         assert "the keeper of the ring at 127.0.0.1:" in node.said(1)
 
 
-def test_what_nodes_have_adopted_is_handed_on(source: Path, tmp_path: Path) -> None:
+@contextmanager
+def ring_without_source(source: Path, tmp_path: Path, **options: Any) -> Iterator[RingClient]:
+    """A ring that has adopted its tables, and whose source is gone."""
     mine = shutil.copytree(source, tmp_path / "source")
-    with ring_with_door(mine, tmp_path / "ring", nodes=3, adopt=True) as ring, ExitStack() as opened:
+    with ring_with_door(mine, tmp_path / "ring", adopt=True, **options) as ring:
         wait_until(lambda: "epoch 1 needs its files no more" in (ring.home / LOG).read_text(), 30)
         shutil.rmtree(mine)
+        yield ring
+
+
+def lose(ring: RingClient, node: str) -> None:
+    """Kill a node, and wait until the others know."""
+    os.kill(read_address(ring.home).pids[node], signal.SIGKILL)
+    wait_until(lambda: node in ring.status()["lost"], 20)
+
+
+def test_what_nodes_have_adopted_is_handed_on(source: Path, tmp_path: Path) -> None:
+    with ring_without_source(source, tmp_path, nodes=3) as ring, ExitStack() as opened:
         opened.enter_context(JoinedNode(ring, tmp_path / "a", "--name", "a")).ready()
         wait_until(lambda: ring.status()["nodes"]["a"]["store"]["bytes"] > 0, 30)
         for node in ("node2", "node1"):
@@ -118,13 +132,9 @@ def test_what_nodes_have_adopted_is_handed_on(source: Path, tmp_path: Path) -> N
 
 
 def test_of_two_replicas_one_may_be_lost_for_good(source: Path, tmp_path: Path) -> None:
-    mine = shutil.copytree(source, tmp_path / "source")
-    with ring_with_door(mine, tmp_path / "ring", nodes=4, adopt=True, replicas=2) as ring:
-        wait_until(lambda: "epoch 1 needs its files no more" in (ring.home / LOG).read_text(), 30)
-        shutil.rmtree(mine)
+    with ring_without_source(source, tmp_path, nodes=4, replicas=2) as ring:
         for lost in ("node2", "node3"):
-            os.kill(read_address(ring.home).pids[lost], signal.SIGKILL)
-            wait_until(lambda lost=lost: lost in ring.status()["lost"], 20)  # type: ignore[misc]
+            lose(ring, lost)
             shutil.rmtree(ring.home / lost)
             expect_right(ring)
             wait_until(lambda: copies_of_all(ring), 30)
@@ -149,23 +159,15 @@ def copies_of_all(ring: RingClient) -> bool:
 
 
 def test_without_replicas_what_a_lost_node_had_alone_is_missed_by_name(source: Path, tmp_path: Path) -> None:
-    mine = shutil.copytree(source, tmp_path / "source")
-    with ring_with_door(mine, tmp_path / "ring", nodes=2, adopt=True) as ring:
-        wait_until(lambda: "epoch 1 needs its files no more" in (ring.home / LOG).read_text(), 30)
-        shutil.rmtree(mine)
-        os.kill(read_address(ring.home).pids["node2"], signal.SIGKILL)
-        wait_until(lambda: "node2" in ring.status()["lost"], 20)
+    with ring_without_source(source, tmp_path, nodes=2) as ring:
+        lose(ring, "node2")
         with pytest.raises(CumulusError, match=r"table t\d+, .* is gone at node node1, and so is its file"):
             sums(ring, "node1")
 
 
 def test_what_is_lost_already_keeps_no_node_in_the_ring(source: Path, tmp_path: Path) -> None:
-    mine = shutil.copytree(source, tmp_path / "source")
-    with ring_with_door(mine, tmp_path / "ring", nodes=3, adopt=True) as ring:
-        wait_until(lambda: "epoch 1 needs its files no more" in (ring.home / LOG).read_text(), 30)
-        shutil.rmtree(mine)
-        os.kill(read_address(ring.home).pids["node3"], signal.SIGKILL)
-        wait_until(lambda: "node3" in ring.status()["lost"], 20)
+    with ring_without_source(source, tmp_path, nodes=3) as ring:
+        lose(ring, "node3")
         ring.remove("node2", wait_s=0.0)
         assert ring.nodes == ("node1",)
         assert "is at none of the nodes; node2 may go without it" in (ring.home / LOG).read_text()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from dataclasses import fields, replace
 from math import inf, isfinite
 from typing import Any
@@ -123,15 +123,16 @@ def _option(name: str) -> str:
 
 
 def _check_workloads(access: SkewedAccess | PulseAccess) -> None:
-    skews: Sequence[int] = access.skews if isinstance(access, SkewedAccess) else range(1, 1 + len(access.starts))
-    if len({len(each) for each in (skews, access.starts, access.ends, access.rates)}) > 1:
-        raise UsageError(
-            "there are not as many --skews as --starts, --ends and --rates", hint="Say one of each for each workload."
-        )
+    first, *others = {each.name: len(getattr(access, each.name)) for each in fields(access)}.items()
+    if any(count != first[1] for _, count in others):
+        named = [f"--{name}" for name, _ in others]
+        told = f"{', '.join(named[:-1])} and {named[-1]}"
+        raise UsageError(f"there are not as many --{first[0]} as {told}", hint="Say one of each for each workload.")
     if isinstance(access, PulseAccess) and len(access.starts) < 2:
         raise UsageError("there is no quiet time", hint="Say --starts, --ends and --rates of two times at least.")
     if any(end <= start for start, end in zip(access.starts, access.ends, strict=True)):
         raise UsageError("a workload ends before it begins", hint="Say --ends that are after --starts.")
+    skews = access.skews if isinstance(access, SkewedAccess) else (1,)
     if min(skews) < 1 or min(access.rates) <= 0 or min(access.starts) < 0:
         raise UsageError("a skew is below 1, a rate is 0, or a start is before 0", hint="Say larger numbers.")
 

@@ -230,13 +230,13 @@ class RingNode:
     def _pass_on(self, header: ChunkHeader, record: SlotRecord) -> None:
         """Figure 7: give the chunk to who waits for it, and send it on, whether or not somebody did (E11-E15)."""
         entry = self._outstanding.get(header.chunk)
-        stamped, is_used = self.updates.passes(header, record)
+        stamp, is_used = self.updates.passes(header, record)
         absorbed = header.absorbed
         if entry is not None:
             is_used = bool(self._use(entry, record)) or is_used
             absorbed += entry.absorbed
             entry.absorbed = 0
-        onward = passed(header, is_used, absorbed, stamped.stamp)
+        onward = passed(header, is_used, absorbed, stamp)
         if not self.inner.takes(onward, record):
             self.outlet.pass_on(onward, record)
 

@@ -7,7 +7,7 @@ import shutil
 import threading
 import time
 import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -240,10 +240,7 @@ class RunningNode:
             If the others cannot be had.
         """
         share = self._versions.share(self.name, members, self.options.replicas)
-        lacking: list[Chunk] = []
-        with self._reading:
-            self._store.adopt(share, lacking=lacking)
-        return [chunk for chunk in lacking if not self._brought(chunk)]
+        return list(self._lost_of(share))
 
     def give(self, number: ChunkId) -> pa.Buffer:
         """Return a chunk for another node, as the store has it.
@@ -269,25 +266,22 @@ class RunningNode:
             with self._reading:
                 self._store.adopt(share)
         else:
-            self._keep_share(share)
+            for chunk in self._lost_of(share):
+                raise self._nowhere(chunk)
         self._adopted(epoch, len(share), members)
 
-    def _keep_share(self, share: Sequence[Chunk]) -> None:
+    def _lost_of(self, share: Sequence[Chunk]) -> Iterator[Chunk]:
+        """Adopt chunks, from the source or from other nodes; yield those that neither has, when it gets there."""
         lacking: list[Chunk] = []
         with self._reading:
             self._store.adopt(share, lacking=lacking)
-        for chunk in lacking:
-            if not self._brought(chunk):
-                raise self._nowhere(chunk)
-
-    def _brought(self, chunk: Chunk) -> bool:
-        """Adopt a chunk of another node, if one has it; the store is free meanwhile: others may ask for what it has."""
-        stream = self._fetch(chunk)
-        if stream is None:
-            return False
-        with self._reading:
-            self._store.take(chunk, stream, is_adopted=True)
-        return True
+        for chunk in lacking:  # the store is free meanwhile: others may ask for what it has
+            stream = self._fetch(chunk)
+            if stream is None:
+                yield chunk
+                continue
+            with self._reading:
+                self._store.take(chunk, stream, is_adopted=True)
 
     def _nowhere(self, chunk: Chunk) -> ChunkMissingError:
         file = chunk.file.name

@@ -56,12 +56,22 @@ def scripted_queries(set_up: RingSetUp, plan: ChunkPlan) -> list[ScriptedQuery]:
             first = start * SECOND + rng.random() * pause
             for place in range(round(rate * (end - start))):
                 chunks = draw(rng, rng.randint(set_up.fewest_chunks, set_up.most_chunks))
-                work = tuple(rng.randint(set_up.shortest_ms * 1000, set_up.longest_ms * 1000) for _ in chunks)
+                work = _work(set_up, rng, len(chunks))
                 found.append(ScriptedQuery(len(found), node, round(first + place * pause), chunks, work, 1, kind))
     if set_up.placed == "at random":
         places = random.Random(f"{set_up.seed} places")
         return [replace(each, node=places.randrange(set_up.nodes)) for each in found]
     return found
+
+
+def _any_chunks(set_up: RingSetUp, rng: random.Random) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Draw the chunks of a query, and the work on each."""
+    chunks = tuple(rng.sample(range(set_up.chunks), rng.randint(set_up.fewest_chunks, set_up.most_chunks)))
+    return chunks, _work(set_up, rng, len(chunks))
+
+
+def _work(set_up: RingSetUp, rng: random.Random, count: int) -> tuple[int, ...]:
+    return tuple(rng.randint(set_up.shortest_ms * 1000, set_up.longest_ms * 1000) for _ in range(count))
 
 
 def _of_table(set_up: RingSetUp, access: TableAccess) -> list[ScriptedQuery]:
@@ -74,7 +84,7 @@ def _of_table(set_up: RingSetUp, access: TableAccess) -> list[ScriptedQuery]:
     for number in range(access.queries):
         columns = rng.sample(range(hot), min(hot, access.columns))
         chunks = tuple(each * access.partitions + part for each in columns for part in range(access.partitions))
-        work = tuple(rng.randint(set_up.shortest_ms * 1000, set_up.longest_ms * 1000) for _ in chunks)
+        work = _work(set_up, rng, len(chunks))
         kept = round(rng.uniform(set_up.kept_least, set_up.kept_most) * len(chunks))
         found.append(ScriptedQuery(number, 0, 0, chunks, work, kept=kept))
     return found
@@ -86,8 +96,7 @@ def _of_pulse(set_up: RingSetUp, access: PulseAccess) -> list[ScriptedQuery]:
     found: list[ScriptedQuery] = []
     for kind, (start, end, rate) in enumerate(zip(access.starts, access.ends, access.rates, strict=True)):
         for place in range(round(rate * (end - start))):
-            chunks = tuple(rng.sample(range(set_up.chunks), rng.randint(set_up.fewest_chunks, set_up.most_chunks)))
-            work = tuple(rng.randint(set_up.shortest_ms * 1000, set_up.longest_ms * 1000) for _ in chunks)
+            chunks, work = _any_chunks(set_up, rng)
             at_us = round((start + (place + rng.random()) / rate) * SECOND)
             found.append(ScriptedQuery(len(found), 0, at_us, chunks, work, kind=kind))
     return found
@@ -96,12 +105,7 @@ def _of_pulse(set_up: RingSetUp, access: PulseAccess) -> list[ScriptedQuery]:
 def _of_fragments(set_up: RingSetUp, access: FragmentAccess) -> list[ScriptedQuery]:
     """Return queries of one fragment each; the chunks and the work of a fragment are always the same."""
     rng = random.Random(f"{set_up.seed} fragments")
-    fragments = []
-    for _ in range(access.fragments):
-        chunks = tuple(rng.sample(range(set_up.chunks), rng.randint(set_up.fewest_chunks, set_up.most_chunks)))
-        fragments.append(
-            (chunks, tuple(rng.randint(set_up.shortest_ms * 1000, set_up.longest_ms * 1000) for _ in chunks))
-        )
+    fragments = [_any_chunks(set_up, rng) for _ in range(access.fragments)]
     ends = list(accumulate((number + 1) ** -access.exponent for number in range(access.fragments)))
     pause = SECOND / access.rate
     found: list[ScriptedQuery] = []

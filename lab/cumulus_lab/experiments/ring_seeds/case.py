@@ -208,10 +208,7 @@ class RingCase:
             if run.state == "running":
                 run.state = "lost"
                 self._reports("node lost with a query")
-        for update in self.updates:
-            if update.node == member.name and update.state == "running":
-                update.state = "lost"
-                self._reports("node lost with an update")
+        member.clients.lose("node lost with an update")
 
     def _move(self, run: ScriptedRun) -> None:
         """Take a query to the node at which it settles, as a client does; if the node is lost, to its next life."""

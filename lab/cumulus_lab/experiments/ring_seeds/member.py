@@ -290,7 +290,7 @@ class RingMember:
             assert self.has_wished, f"{self.name} is put out of the ring alive"
             self.has_wished, self.has_left = False, True
             self.engine.close()
-            self.clients.leave()
+            self.clients.lose("node left with an update")
             self._reports("node left")
         return RingTold(ring_epoch, (self.name,))
 

@@ -84,11 +84,7 @@ class QuestionDesk(ABC, Generic[Question]):
 
     def came(self, question: Question) -> None:
         """A question has come, unless it is lost; perhaps twice."""
-        faults = self._parts.faults
-        if faults.strikes(faults.drop):
-            self._parts.reports(f"{self._kind} dropped")
-            return
-        for _ in range(1 + faults.strikes(faults.duplicate)):
+        for _ in range(self._parts.faults.copies(self._kind, self._parts.reports)):
             self._take(question)
 
     def _take(self, question: Question) -> None:

@@ -8,7 +8,7 @@ from typing import Literal
 from cumulus_lab.simulation import ChoiceStream, Reports
 from cumulus_ring.machine.messages import SendChunk, SendStraight
 
-LATEST_US = 3_000_000
+LATEST_MS = 3_000
 MOST_FAULTS = 20
 """So many chunks and requests are lost, late or doubled on the way to a node, at most: each ring is to come to rest."""
 
@@ -94,4 +94,4 @@ class FaultyWay:
         self._late.clear()
 
     def _delay(self, message: SendChunk | SendStraight, now_us: int) -> None:
-        self._late.append((now_us + 1_000 * self._faults.stream.below(LATEST_US // 1_000), message))
+        self._late.append((now_us + 1_000 * self._faults.stream.below(LATEST_MS), message))

@@ -57,12 +57,12 @@ class UpdateClients:
             self._reports("update of several chunks", times=int(len(run.chunks) > 1))
             self._hear(self.ledger.begin(run))
 
-    def leave(self) -> None:
-        """Lose all that is under way: the node leaves the ring."""
+    def lose(self, why: str) -> None:
+        """Lose all that is under way: the node is lost, or leaves the ring, and that is counted for each."""
         for run in self._runs.values():
             if run.state == "running":
                 run.state = "lost"
-                self._reports("node left with an update")
+                self._reports(why)
 
     def takes(self, effect: UpdateEnded | LatestRead) -> None:
         """An update or a reader is at its end; what was lost when its node left may end when it is back."""

@@ -30,6 +30,7 @@ from cumulus_ring.machine.update_messages import (
     UpdateMessage,
     UpdateMessagesCame,
     UpdateSubmitted,
+    VersionStamp,
     VersionWritten,
 )
 
@@ -83,8 +84,10 @@ class Updates:
         self._here.append(message)
 
     def _send(self, message: UpdateMessage) -> None:
-        is_here = message.to == self._s.name or (message.kind == "want" and message.chunks[0] in self._owned)
-        (self._here if is_here else self._leaving).append(message)
+        (self._here if self._is_for_me(message) else self._leaving).append(message)
+
+    def _is_for_me(self, message: UpdateMessage) -> bool:
+        return message.to == self._s.name or (message.kind == "want" and message.chunks[0] in self._owned)
 
     def _take_here(self) -> None:
         """Take in what this node says to itself, and send the rest."""
@@ -103,7 +106,7 @@ class Updates:
         """Take in a message from the successor."""
         if message.ring_epoch != self._s.ring_epoch:
             self._s.counts["update message of another ring"] += 1
-        elif message.to == self._s.name or (message.kind == "want" and message.chunks[0] in self._owned):
+        elif self._is_for_me(message):
             self._reached(message)
         elif message.sender == self._s.name:
             if message.kind in ("seek", "read"):
@@ -176,15 +179,15 @@ class Updates:
 
     # --- what happens to the node anyway ----------------------------------------------------------------------------
 
-    def passes(self, header: ChunkHeader, record: SlotRecord) -> tuple[ChunkHeader, bool]:
-        """Return with which header a chunk of another node goes on, and whether a reader here has used it."""
+    def passes(self, header: ChunkHeader, record: SlotRecord) -> tuple[VersionStamp | None, bool]:
+        """Return with which stamp a chunk of another node goes on, and whether a reader here has used it."""
         if header.stamp is not None and header.stamp.is_dirty:
             self._buffers.hide(record)
         if header.stamp is None or header.ring_epoch != self._s.ring_epoch:
-            return header, False
+            return header.stamp, False
         is_used = self.origin.passes(header.chunk, header.stamp)
-        stamped = replace(header, stamp=self.holder.sees(header.chunk, header.stamp))
-        return stamped, is_used or self.holder.uses(header.chunk)
+        stamp = self.holder.sees(header.chunk, header.stamp)
+        return stamp, is_used or self.holder.uses(header.chunk)
 
     def time_passed(self) -> None:
         """Do what is due."""
